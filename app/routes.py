@@ -33,9 +33,11 @@ from purlin.app.schemas import (
 from purlin.app.service import Service, ServiceOf
 from purlin.index import builds
 from purlin.index.builds.catalogs import CLASSIFIERS
+from purlin.index.classify.labels import LabelSet
+from purlin.index.classify.scores import RANKED
 from purlin.index.classify.text_warnings import text_warnings
 from purlin.index.classify.trained import TrainedClassifier, activate_classifier
-from purlin.index.classify.zero_shot import RANKED, LabelSet, NamedLabels
+from purlin.index.classify.zero_shot import NamedLabels
 from purlin.index.encoder import TextEncoder
 from purlin.index.engines import hosting
 from purlin.index.file_filters import with_language_names

@@ -21,7 +21,8 @@ from purlin.app.fields import (
     limit_size,
     suggest,
 )
-from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, RANKED
+from purlin.index.classify.labels import DEFAULT_TEMPLATES
+from purlin.index.classify.scores import RANKED
 from purlin.index.errors import InvalidInput
 from purlin.index.qa.ask import MAX_ANSWERS
 from purlin.index.records import KINDS, Kind, Mode

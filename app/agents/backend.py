@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from purlin.index.indexing import staleness
 from purlin.index.records import Content, Hit, Kind
 from purlin.index.search.corpus import Corpus, SearchResult
 from purlin.replies import ClassifyReply, QaReply, SearchReply
@@ -107,5 +108,4 @@ def reply_of(backend: Backend, name: str, corpus: Corpus, result: SearchResult) 
 
 def marked(backend: Backend, corpus: Corpus, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
     """The hits of a corpus, those marked as stale whose file has changed since the build."""
-    changed = backend.changed(corpus, [hit.location.path for hit in hits])
-    return tuple(replace(hit, stale=True) if hit.location.path in changed else hit for hit in hits)
+    return staleness.mark_stale(hits, corpus.name, partial(backend.changed, corpus))

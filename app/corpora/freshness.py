@@ -9,7 +9,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
 
@@ -125,17 +125,7 @@ class Freshness:
 
     def marked(self, corpus: Corpus, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
         """Mark the hits of this corpus whose file has changed since its build as stale."""
-        own = [hit.location.path for hit in hits if hit.corpus in (None, corpus.name)]
-        changed = self.changed(corpus, own)
-        if not changed:
-            return hits
-
-        return tuple(
-            replace(hit, stale=True)
-            if hit.location.path in changed and hit.corpus in (None, corpus.name)
-            else hit
-            for hit in hits
-        )
+        return staleness.mark_stale(hits, corpus.name, partial(self.changed, corpus))
 
     def changed(self, corpus: Corpus, names: Iterable[str | None]) -> set[str]:
         """Return those of a corpus's source files that have changed since its build.

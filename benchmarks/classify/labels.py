@@ -20,8 +20,9 @@ import numpy as np
 
 from benchmarks.options import command_parser
 from purlin.index.classify.labelled import read_labelled
-from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES as TEMPLATES
-from purlin.index.classify.zero_shot import Classifier, mean_vectors, prompts
+from purlin.index.classify.labels import DEFAULT_TEMPLATES as TEMPLATES
+from purlin.index.classify.labels import mean_vectors, prompts
+from purlin.index.classify.zero_shot import Classifier
 from purlin.index.encoder import (
     LABEL_ENCODER,
     TextEncoder,

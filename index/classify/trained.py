@@ -26,16 +26,8 @@ from purlin.index import builds, storage
 from purlin.index.builds import build_files
 from purlin.index.builds.catalogs import CLASSIFIERS
 from purlin.index.builds.manifests import read_manifest_json
-from purlin.index.classify.zero_shot import (
-    RANKED,
-    ClassScores,
-    LabelSet,
-    check_labels,
-    check_texts,
-    mean_vectors,
-    rank,
-    shared_scores,
-)
+from purlin.index.classify.labels import LabelSet, check_labels, mean_vectors
+from purlin.index.classify.scores import RANKED, ClassScores, check_texts, rank, shared_scores
 from purlin.index.encoder import TextEncoder, Vectors
 from purlin.index.encoder.exported import refusing
 from purlin.index.encoder.transformer import Encoder

@@ -10,15 +10,16 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import islice
+from itertools import compress, islice
 from pathlib import Path
 from typing import Literal
 
 from purlin.index.builds.manifests import Manifest
+from purlin.index.records import Hit
 
 MAX_FILES = 50_000
 TIME_LIMIT_S = 2.0
@@ -99,6 +100,21 @@ def changed_since(manifest: Manifest, names: Iterable[str]) -> set[str]:
         return {name for name, path in _paths(roots, names) if _change(path, began)}
     except OSError:
         return set()
+
+
+def mark_stale(
+    hits: tuple[Hit, ...], corpus: str, changed: Callable[[Iterable[str | None]], set[str]]
+) -> tuple[Hit, ...]:
+    """Mark as stale the hits of a corpus whose file has changed since its build.
+
+    `changed` returns the changed ones of some paths. Hits of other corpora stay as they are.
+    """
+    is_own = [hit.corpus in (None, corpus) for hit in hits]
+    paths = changed(hit.location.path for hit in compress(hits, is_own))
+    return tuple(
+        replace(hit, stale=True) if own and hit.location.path in paths else hit
+        for hit, own in zip(hits, is_own, strict=True)
+    )
 
 
 def seconds_since_write(manifest: Manifest) -> float:

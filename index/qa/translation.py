@@ -30,11 +30,6 @@ _QUESTION_WORDS = frozenset(("what", "which", "how", "who"))
 # Wordings of the table that English questions have, too.
 _ALSO_ENGLISH = frozenset(("comment", "in version"))
 
-_FRAMES = [
-    (frame, re.compile(rf"(?<!\w)(?:{spaced})(?!\w)|{unspaced}", re.IGNORECASE))
-    for frame, spaced, unspaced in FRAMES
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ForeignQuestion:
@@ -82,7 +77,7 @@ def _framed(text: str) -> tuple[str, str, str]:
 
     Where no wording tells, the frame is `{}`.
     """
-    for frame, wordings in _FRAMES:
+    for frame, wordings in FRAMES:
         if match := wordings.search(text):
             kept = " ".join(filter(None, match.groups()))
             rest = f"{text[: match.start()]} {kept} {text[match.end() :]}"

@@ -59,7 +59,7 @@ _TRADITIONAL = (
 # Line ends, tabs, form feeds, escapes and the end mark of DOS occur in text.
 _CONTROL = re.compile(r"[\0-\x08\x0e-\x19\x1c-\x1f\x7f]")
 # What JSON replies and a store cannot hold: zero characters and halves of surrogate pairs.
-_NOT_TEXT = re.compile("[\0\ud800-\udfff]")
+NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 _ASCII = bytes(range(128))
 # ISO-2022-JP changes to Japanese characters and on to others.
 _ESCAPED = re.compile(rb"\x1b\$[@B][\x21-\x7e]{2}[^\x1b]*\x1b\([BIJ]")
@@ -94,7 +94,7 @@ def valid_text(text: str) -> str:
     Raises InvalidInput for a byte that is not UTF-8, which a table's text holds as the second half of
     a surrogate pair, and for what an escape in JSON made: another half, or a zero character.
     """
-    match = _NOT_TEXT.search(text)
+    match = NOT_TEXT.search(text)
     if match is None:
         return text
     if "\udc80" <= match[0] <= "\udcff":

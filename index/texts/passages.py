@@ -27,6 +27,7 @@ DEFAULT_SPLITTERS: dict[Kind, Splitter] = {
 
 _WORD = re.compile(r"\S+")
 _PARAGRAPH_END = re.compile(r"\n[^\S\n]*\n\s*")
+# Behind a mark, if no lower-case letter follows, and before the items of a list.
 _SENTENCE_END = re.compile(
     r"(?<!e\.g\.)(?<!i\.e\.)(?<=[.!?:;])\s+(?=[^\sa-z])|(?<=[。！？])|\n(?=[^\S\n]*(?:- |\d+\. ))"
 )

@@ -37,19 +37,29 @@ _REFERENCES_NAME = re.compile(
     r"|(?:\w*_)?(?:oem?|vergleichs|referenz|original|ersatzteil)_?(?:teile_?)?(?:nr|nummern?)"
     r"|references?_(?:oem?|origine|constructeur|equivalentes?)"
 )
+# Sizes and colours, which tell the variants of a product apart, in thirteen languages.
 _OPTION_NAME = re.compile(
-    r"(?:\w*_)?(?:sizes?|colou?rs?|grosse|groesse|farbe|taille|couleur|coloris|talla|taglia|colore|maat|kleur|storlek|farg|størrelse|storrelse|farve|farge|tamanho|cor|rozmiar|kolor|velikost|barva|サイス|色|カラー)"
+    r"(?:\w*_)?(?:sizes?|colou?rs?|grosse|groesse|farbe|taille|couleur|coloris|talla|taglia|colore|maat|kleur"
+    r"|storlek|farg|størrelse|storrelse|farve|farge|tamanho|cor|rozmiar|kolor|velikost|barva|サイス|色|カラー)"
 )
+# What a product is made of, meant for or about.
 _TRAIT_NAME = re.compile(
     r"(?:\w*_)?(?:authors?|artists?|publisher|subtitle|genres?|series|format|binding|materials?|fabric"
     r"|pattern|gender|age_group|season|occasion|style|fit|flavou?r|scent|ingredients|tags(?:_x_y_z)?|keywords"
+    # In German,
     r"|autor(?:en)?|verlag|untertitel|reihe|einband|stoff|muster|geschlecht|altersgruppe|saison"
     r"|anlass|stil|geschmack|duft|zutaten|schlagw(?:oe|o)rter|stichw(?:oe|o)rter"
+    # French,
     r"|auteurs?|editeur|sous_titre|matieres?|motif|sexe|mots_cles|gout|parfum"
+    # Spanish,
     r"|autor(?:es)?|editorial|subtitulo|genero|estampado|etiquetas|sabor"
+    # Italian,
     r"|autor[ei]|editore|sottotitolo|genere|materiale|fantasia|stagione|gusto"
+    # and Dutch.
     r"|uitgever|ondertitel|materiaal|patroon|geslacht|seizoen|trefwoorden|smaak"
+    # What spare parts fit, in English and German.
     r"|subjects?|topics?|fits|fitment|vehicles?|compatib(?:ility|le_(?:with|models?|vehicles?))|passend_f(?:ue|u)r|fahrzeuge?"
+    # In Swedish, Danish, Norwegian, Polish and Czech.
     r"|forfattare|forlag|kon|sasong|monster|smak|doft|køn|kjønn|sæson|sesong|mønster|wydawnictwo|plec|sezon|wzor|zapach|nakladatelstvi|pohlavi|sezona|prichut)"
 )
 # Where a word of a name begins within it: partNumber.

@@ -36,8 +36,8 @@ _BLOCK = 256
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command; returns 0 if each text got a label, else 1."""
+    from purlin.index.classify.scores import check_texts
     from purlin.index.classify.text_warnings import text_warnings
-    from purlin.index.classify.zero_shot import check_texts
 
     options = _parse(arguments)
     rows = _filled_rows(options) if options.texts else _argument_rows(options.text)
@@ -172,7 +172,8 @@ def _check(parser: Parser, options: argparse.Namespace) -> None:
 
 def _untrained(options: argparse.Namespace) -> NamedLabels:
     """The labels to choose from by their names. Raises NotFound and InvalidInput."""
-    from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, Classifier, NamedLabels
+    from purlin.index.classify.labels import DEFAULT_TEMPLATES
+    from purlin.index.classify.zero_shot import Classifier, NamedLabels
     from purlin.index.encoder import encoder_directory, load_encoder
     from purlin.index.errors import InvalidInput
 
@@ -329,7 +330,7 @@ def _certainty(result: Classification, min_score: float) -> float:
     if result.labels is None:
         return min(result.margin, abs(result.score - min_score)) if min_score else result.margin
 
-    from purlin.index.classify.zero_shot import FITTING_SCORE, fitting_score
+    from purlin.index.classify.scores import FITTING_SCORE, fitting_score
 
     best, *others = (_log_odds(each.score) for each in result.ranking)
     least = _log_odds(fitting_score(result.score, min_score))

@@ -148,15 +148,11 @@ def evaluate_classify(
     from purlin.index import builds
     from purlin.index.builds.catalogs import CLASSIFIERS
     from purlin.index.classify.labelled import check_truth, read_labelled
+    from purlin.index.classify.labels import DEFAULT_TEMPLATES, label_name
     from purlin.index.classify.text_warnings import text_warnings
     from purlin.index.classify.texts import read_label_lines
     from purlin.index.classify.trained import TrainedClassifier
-    from purlin.index.classify.zero_shot import (
-        DEFAULT_TEMPLATES,
-        Classifier,
-        NamedLabels,
-        label_name,
-    )
+    from purlin.index.classify.zero_shot import Classifier, NamedLabels
 
     _check_classify(labels, classifier, has_label_options=bool(template or transductive or multi))
     read = read_labelled(rows, column=column, label_column=label_column, several=multi)

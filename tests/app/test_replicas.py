@@ -82,6 +82,15 @@ def proxied(replicas: list[Server], builder: Server) -> Iterator[str]:
         process.communicate(timeout=60)
 
 
+@contextmanager
+def three_replicas(home: Path) -> Iterator[tuple[list[Server], str]]:
+    """Yield servers of one corpus, the second also as the builder, and the URL of a proxy before them."""
+    make(home, "code", FUNCTIONS, encoder=load_encoder(STATIC_ENCODER))
+    with ExitStack() as stack:
+        replicas = [stack.enter_context(running(home, encoder="static")) for _ in range(3)]
+        yield replicas, stack.enter_context(proxied(replicas, replicas[1]))
+
+
 def answers(url: str) -> bool:
     try:
         return httpx.get(f"{url}/readyz", **PATIENTLY).status_code == 200
@@ -106,14 +115,12 @@ def test_replicas_behind_the_proxy_answer_as_one_server(tmp_path: Path) -> None:
         body = {"corpus": "code", "query": "sort numbers"}
         load = Load(url, lambda _: ("POST", "/search", body), clients=3, headers=bearer(secret))
         with load:
-            until(lambda: load.answered > 100)
+            load.await_answers(100)
             replicas[0].kill()
-            answered = load.answered
-            until(lambda: load.answered > answered + 100)
+            load.await_answers(100)
             replicas[0].start()
 
-        assert load.statuses.keys() == {200}
-        assert not load.lost
+        load.assert_all_answered()
 
         rolled_back = httpx.post(
             f"{url}/corpora/code/rollback", headers=bearer(secret), **PATIENTLY
@@ -130,23 +137,17 @@ def test_replicas_behind_the_proxy_answer_as_one_server(tmp_path: Path) -> None:
 @pytest.mark.skipif(IPTABLES is None or os.geteuid() != 0, reason="takes iptables, as root")
 def test_requests_at_a_lost_machine_are_answered_by_another(tmp_path: Path) -> None:
     """A machine that is lost closes nothing: its requests would wait for 65 s."""
-    make(tmp_path, "code", FUNCTIONS, encoder=load_encoder(STATIC_ENCODER))
-
-    with ExitStack() as stack:
-        replicas = [stack.enter_context(running(tmp_path, encoder="static")) for _ in range(3)]
-        url = stack.enter_context(proxied(replicas, replicas[0]))
+    with three_replicas(tmp_path) as (replicas, url), ExitStack() as stack:
         body = {"corpus": "code", "query": "sort numbers"}
         load = Load(url, lambda _: ("POST", "/search", body), clients=6)
         with load:
-            until(lambda: load.answered > 100)
+            load.await_answers(100)
             stack.enter_context(unreachable(replicas[0].port))
-            answered = load.answered
-            until(lambda: load.answered > answered + 100)
+            load.await_answers(100)
             stopped = time.monotonic()
 
         assert time.monotonic() - stopped < 30
-        assert load.statuses.keys() == {200}
-        assert not load.lost
+        load.assert_all_answered()
 
 
 @needs_haproxy
@@ -162,11 +163,7 @@ def test_requests_at_a_replica_that_stands_still_are_answered_by_another(
     tmp_path: Path, path: str, body: dict[str, Any]
 ) -> None:
     """Its connections stay open: only its probes tell that it answers nothing."""
-    make(tmp_path, "code", FUNCTIONS, encoder=load_encoder(STATIC_ENCODER))
-
-    with ExitStack() as stack:
-        replicas = [stack.enter_context(running(tmp_path, encoder="static")) for _ in range(3)]
-        url = stack.enter_context(proxied(replicas, replicas[1]))
+    with three_replicas(tmp_path) as (replicas, url):
         load = Load(
             url,
             lambda _: ("POST", path, body),
@@ -174,37 +171,30 @@ def test_requests_at_a_replica_that_stands_still_are_answered_by_another(
             note=lambda response: response.elapsed.total_seconds(),
         )
         with load:
-            until(lambda: load.answered > 100)
+            load.await_answers(100)
             replicas[0].process.send_signal(signal.SIGSTOP)
             time.sleep(STANDSTILL_S)
             replicas[0].process.send_signal(signal.SIGCONT)
 
         # Some waited for it, or the test has shown nothing.
         assert 2 < max(load.replies) < STANDSTILL_S - 10
-        assert load.statuses.keys() == {200}
-        assert not load.lost
+        load.assert_all_answered()
 
 
 @needs_haproxy
 @pytest.mark.long
 def test_a_replica_that_is_stopped_finishes_long_lists(tmp_path: Path) -> None:
     """The proxy keeps no copy of them: it must not take them from a replica that will answer."""
-    make(tmp_path, "code", FUNCTIONS, encoder=load_encoder(STATIC_ENCODER))
-
-    with ExitStack() as stack:
-        replicas = [stack.enter_context(running(tmp_path, encoder="static")) for _ in range(3)]
-        url = stack.enter_context(proxied(replicas, replicas[1]))
+    with three_replicas(tmp_path) as (replicas, url):
         texts = [f"order {number} has not arrived at my address yet" for number in range(2_000)]
         body = {"texts": texts, "labels": ["delivery", "refund", "account"]}
         load = Load(url, lambda _: ("POST", "/classify", body), clients=6)
         with load:
-            until(lambda: load.answered > 10)
+            load.await_answers(10)
             assert replicas[0].stop() == 0
-            answered = load.answered
-            until(lambda: load.answered > answered + 10)
+            load.await_answers(10)
 
-        assert load.statuses.keys() == {200}
-        assert not load.lost
+        load.assert_all_answered()
 
 
 @contextmanager

@@ -113,12 +113,11 @@ def test_requests_spread_evenly_and_metrics_are_of_all(server: Server) -> None:
 def test_a_killed_worker_loses_its_own_requests_only(server: Server) -> None:
     killed = ready_workers(server)[0]
     with Load(server.url, lambda _: SEARCH, clients=4) as load:
-        until(lambda: load.answered > 50)
+        load.await_answers(50)
         before = metric(server, 'purlin_requests_total{method="POST",route="/search"')
         kill(server, killed)
         until(lambda: len(ready_workers(server)) == WORKERS)
-        answered = load.answered
-        until(lambda: load.answered > answered + 50)
+        load.await_answers(50)
 
     assert load.statuses.keys() == {200}
     # Each of the connections, half of which were the killed worker's, had one request.

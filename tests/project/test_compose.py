@@ -335,8 +335,7 @@ def test_two_servers_behind_one_volume(compose: Sequence[str], tmp_path: Path) -
         ask_all(both[1])
 
     for load in loads:
-        assert load.statuses.keys() == {200}
-        assert not load.lost
+        load.assert_all_answered()
 
 
 def test_replicas_behind_a_proxy(compose: Sequence[str]) -> None:
@@ -359,18 +358,16 @@ def test_replicas_behind_a_proxy(compose: Sequence[str]) -> None:
             ask_all(proxy)
 
             with searching(url, {}) as load:
-                until(lambda: load.answered > 20, 60)
+                load.await_answers(20, 60)
                 docker("stop", replicas[0])
                 project.do("exec", "-T", "builder", "sh", "-c", _BUILD)
                 until(lambda: states(proxy).get("project") == "serving", 60)
-                answered = load.answered
-                until(lambda: load.answered > answered + 20, 60)
+                load.await_answers(20, 60)
 
             body = {"corpus": "project", "query": "add two numbers"}
             assert proxy.post("/search", json=body).json()["hits"][0]["title"] == "add"
 
-    assert load.statuses.keys() == {200}
-    assert not load.lost
+    load.assert_all_answered()
 
 
 def searching(url: str, headers: dict[str, str]) -> Load:

@@ -287,6 +287,16 @@ class Load:
     def answered(self) -> int:
         return sum(self.statuses.values())
 
+    def await_answers(self, count: int, timeout_s: float = 120.0) -> None:
+        """Wait until more than `count` further requests have been answered."""
+        before = self.answered
+        until(lambda: self.answered > before + count, timeout_s)
+
+    def assert_all_answered(self) -> None:
+        """Fail unless there were answers, all of status 200, and no connection ended without one."""
+        assert self.statuses.keys() == {200}, self.statuses
+        assert not self.lost, self.lost
+
     def _ask(self, number: int) -> None:
         choose = random.Random(number)
         with httpx.Client(

@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import log_softmax
 from torch import Tensor, nn
 
 from purlin.training import losses
@@ -296,12 +297,6 @@ def lists(seed: int, count: int, size: int) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     scores = torch.randn(2, count, size, generator=generator, dtype=torch.float64) * 3
     return scores[0], scores[1]
-
-
-def log_softmax(scores: list[float]) -> list[float]:
-    highest = max(scores)
-    total = math.log(sum(math.exp(score - highest) for score in scores)) + highest
-    return [score - total for score in scores]
 
 
 SIZES = {

@@ -28,8 +28,6 @@ from purlin.index.encoder.exported import MODEL, TOKENIZER
 from purlin.index.encoder.transformer import QUERY_MODEL, open_session
 from purlin.index.errors import InvalidInput
 
-FloatArray = NDArray[np.float32]
-
 HEAD = "head.safetensors"
 WORD_TABLE = "embeddings.word_embeddings.weight"
 NORM = "embeddings.LayerNorm.weight"
@@ -174,7 +172,7 @@ class _ExportedGraph:
             for name, value in arrays.items()
         }
 
-    def _layers(self) -> Iterator[tuple[str, FloatArray]]:
+    def _layers(self) -> Iterator[tuple[str, NDArray[np.float32]]]:
         """Yield the name of each linear layer's bias, and its weights (in, out)."""
         for node in self.nodes:
             if node.op_type == "MatMul" and node.input[1] in self.constants:
@@ -196,7 +194,7 @@ class _ExportedGraph:
         (name,) = [name for name in add.input if name in self.constants]
         return str(name)
 
-    def _smoothing(self, layer: NodeProto) -> FloatArray:
+    def _smoothing(self, layer: NodeProto) -> NDArray[np.float32]:
         """Return what `purlin.training.exporting.quantize` divided the weights by: factors (in, 1) of the inputs."""
         quantizer = self.producers[layer.input[0]]
         multiplier = self.producers[quantizer.input[0]]

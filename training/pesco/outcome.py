@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from purlin.index.classify.zero_shot import ClassScores
+from purlin.index.classify.scores import ClassScores
 from purlin.index.encoder import Vectors
 from purlin.training.pesco.check import TrainingCheck
 from purlin.training.pesco.teacher import PseudoLabels

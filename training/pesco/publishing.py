@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from purlin.index.classify.labels import mean_vectors
+from purlin.index.classify.scores import ClassScores
 from purlin.index.classify.trained import (
     ENCODER,
     ClassifierSpec,
@@ -17,7 +19,6 @@ from purlin.index.classify.trained import (
     publish_classifier,
     write_classifier,
 )
-from purlin.index.classify.zero_shot import ClassScores, mean_vectors
 from purlin.index.encoder.transformer import Encoder
 from purlin.index.errors import InvalidInput
 from purlin.training.exporting.encoder import export_encoder

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, check_templates, prompts
+from purlin.index.classify.labels import DEFAULT_TEMPLATES, check_templates, prompts
 from purlin.index.errors import InvalidInput
 from purlin.training.config import MAX_SEED, check_ranges, in_range, load_recipe, ranged
 from purlin.training.exporting.checks import Quantization

@@ -11,7 +11,7 @@ from typing import IO
 
 import numpy as np
 
-from purlin.index.classify.zero_shot import ClassScores
+from purlin.index.classify.scores import ClassScores
 from purlin.index.errors import Damaged
 from purlin.index.storage import atomic_write
 from purlin.training.loop.checkpoints import storing

@@ -15,8 +15,9 @@ import torch
 from accelerate import Accelerator
 from numpy.typing import NDArray
 
+from purlin.index.classify.labels import LabelSet, mean_of_each
+from purlin.index.classify.scores import ClassScores
 from purlin.index.classify.text_warnings import language_warnings
-from purlin.index.classify.zero_shot import ClassScores, LabelSet, mean_of_each
 from purlin.index.encoder import Vectors
 from purlin.index.errors import Damaged
 from purlin.index.pace import StageProgress, duration

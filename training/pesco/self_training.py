@@ -15,7 +15,7 @@ from pathlib import Path
 from purlin.index import builds
 from purlin.index.builds import locked
 from purlin.index.builds.catalogs import CLASSIFIERS
-from purlin.index.classify.zero_shot import label_name
+from purlin.index.classify.labels import label_name
 from purlin.index.errors import InvalidInput
 from purlin.training.encoded import require_encoder
 from purlin.training.loop.checkpoints import only_run

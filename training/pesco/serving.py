@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax  # type: ignore[import-untyped]
 
-from purlin.index.classify.zero_shot import ClassScores, shared_scores
+from purlin.index.classify.scores import ClassScores, shared_scores
 from purlin.index.encoder import Vectors
 from purlin.training.models.text_model import TextModel
 from purlin.training.pesco.check import TrainingCheck, check_training
@@ -15,7 +16,7 @@ from purlin.training.pesco.outcome import CalibratedClassifier
 from purlin.training.pesco.rounds import SelfTraining
 from purlin.training.pesco.teacher import ModelVectors, PseudoLabels, class_offsets
 from purlin.training.pesco.texts import split_halves
-from purlin.training.pesco.views import Indices, linear_head, softmax
+from purlin.training.pesco.views import Indices, linear_head
 
 # Texts on which the trained model is compared with the untrained one.
 CHECKED_TEXTS = 2000
@@ -142,7 +143,7 @@ def fit_temperature(scores: ClassScores, targets: ClassScores) -> float:
     """The temperature at which the softmax of `scores` (n, L) is nearest to the shares `targets`."""
     likelihoods = []
     for temperature in TEMPERATURES:
-        shares = softmax(scores / temperature)
+        shares = softmax(scores / temperature, axis=1)
         likelihoods.append((targets * np.log(shares + 1e-12)).sum(1).mean())
 
     return float(TEMPERATURES[int(np.argmax(likelihoods))])

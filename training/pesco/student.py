@@ -12,7 +12,7 @@ from accelerate import Accelerator
 from accelerate.utils import send_to_device
 from torch import Tensor
 
-from purlin.index.classify.zero_shot import prompts
+from purlin.index.classify.labels import prompts
 from purlin.index.errors import InvalidInput
 from purlin.training.loop.devices import add_gradients, gathered
 from purlin.training.loop.task import Task

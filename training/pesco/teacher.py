@@ -1,4 +1,4 @@
-"""The teacher: pseudo-labels from vectors of texts and label prompts. Numpy only.
+"""The teacher: pseudo-labels from vectors of texts and label prompts. Without torch.
 
 The paper's teacher is the cosine alone (eq. 1 and 2). Beyond it, a teacher can subtract each
 label's class prior, and add further views that are learnt from its most confident pseudo-labels,
@@ -14,9 +14,10 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax  # type: ignore[import-untyped]
 
+from purlin.index.classify.scores import ClassScores
 from purlin.index.classify.transductive import effective_labels
-from purlin.index.classify.zero_shot import ClassScores
 from purlin.index.encoder import Vectors
 from purlin.index.errors import InvalidInput
 from purlin.training.config import check_ranges, in_range, ranged
@@ -29,7 +30,6 @@ from purlin.training.pesco.views import (
     combine_views,
     linear_head,
     row_blocks,
-    softmax,
     standardized,
 )
 
@@ -114,7 +114,7 @@ class PseudoLabels:
         """Choose the best score; the confidence is its margin over the second, or its softmax."""
         labels = scores.argmax(1)
         if confidence != "margin":
-            return cls(scores, labels, softmax(scores / COSINE_TEMPERATURE).max(1))
+            return cls(scores, labels, softmax(scores / COSINE_TEMPERATURE, axis=1).max(1))
 
         best_two = np.concatenate(
             [np.partition(scores[part], -2, axis=1)[:, -2:] for part in row_blocks(scores)]

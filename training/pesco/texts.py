@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from purlin.index.classify.labelled import read_labelled
+from purlin.index.classify.labels import check_labels, check_templates, label_name
 from purlin.index.classify.texts import (
     REPLACEMENT,
     filled_rows,
@@ -20,7 +21,6 @@ from purlin.index.classify.texts import (
     without_tags,
 )
 from purlin.index.classify.trained import MAX_CLASSIFIER_LABEL_CHARS, MAX_CLASSIFIER_LABELS
-from purlin.index.classify.zero_shot import check_labels, check_templates, label_name
 from purlin.index.errors import InvalidInput
 from purlin.index.evaluation.ranking import read_list
 from purlin.index.sources.tables import table_format

@@ -1,4 +1,4 @@
-"""Views of the texts that a teacher learns from its most confident pseudo-labels. Numpy only.
+"""Views of the texts that a teacher learns from its most confident pseudo-labels. Without torch.
 
 A linear head over the vectors, the labels of the nearest texts, and the words of the texts. Views
 err on different texts, so that together they are right more often than each (co-training, Blum and
@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax  # type: ignore[import-untyped]
 
-from purlin.index.classify.zero_shot import ClassScores
+from purlin.index.classify.scores import ClassScores
 from purlin.index.encoder import Vectors
 from purlin.training.pesco.texts import words_and_pairs
 
@@ -163,7 +164,7 @@ class Neighbours:
             nearest = np.argpartition(-cosines, most - 1, axis=1)[:, :most]
             logits = NEIGHBOUR_SHARPNESS * np.take_along_axis(cosines, nearest, axis=1)
             rows[start : start + size] = nearest
-            weights[start : start + size] = softmax(logits)
+            weights[start : start + size] = softmax(logits, axis=1)
 
         return cls(rows, weights)
 
@@ -192,7 +193,7 @@ def linear_head(vectors: Vectors, labels: Indices, count: int) -> tuple[Vectors,
     mean, square = np.zeros_like(weights), np.zeros_like(weights)
 
     for step in range(1, HEAD_STEPS + 1):
-        errors = softmax(inputs @ weights.T)
+        errors = softmax(inputs @ weights.T, axis=1)
         errors[rows, labels] -= 1
         errors *= text_weights[:, None]
         gradient = errors.T @ inputs
@@ -266,11 +267,3 @@ def row_blocks(scores: ClassScores) -> Iterator[slice]:
     """Slices of rows, so small that temporary arrays take little beside the whole."""
     size = max(1, PART_CELLS // scores.shape[1])
     return (slice(start, start + size) for start in range(0, len(scores), size))
-
-
-def softmax(logits: NDArray[Any]) -> NDArray[Any]:
-    """Softmax of each row of (N, L)."""
-    shares: NDArray[Any] = logits - logits.max(axis=1, keepdims=True)
-    np.exp(shares, out=shares)
-    shares /= shares.sum(axis=1, keepdims=True)
-    return shares

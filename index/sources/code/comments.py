@@ -10,6 +10,7 @@ from purlin.index.sources.code.syntax import synopsis
 
 # A licence begins in one of the first rows of a file.
 LICENCE_ROWS = 5
+# By its first words in the usual licences, and tags of tools.
 LICENCE = re.compile(
     r"\bcopyright:? ?(\(c\)|©|\d{4}|by )|\ball rights reserved\b|\blicen[cs]ed under\b|SPDX-|@licen[cs]e|@fileoverview"
     r"|permission is hereby granted|redistribute it and/or\s+\W{0,9}modify|redistribution and use in source",

@@ -119,6 +119,7 @@ _LOCKS = words(
     "package-lock.json npm-shrinkwrap.json pnpm-lock.yaml packages.lock.json go.sum go.work.sum bun.lockb"
     " gradle.lockfile project.assets.json .terraform.lock.hcl"
 )
+# Names of files that hold passwords and keys, and of copies of them; templates of `.env` hold none.
 _SECRETS = re.compile(
     r"(\.env(\.(?!example|sample|template|dist)[\w.-]+)?|\.?(netrc|pypirc|npmrc|htpasswd|pgpass)"
     r"|id_(rsa|dsa|ecdsa|ed25519)|ssh_host_\w+_key|g?shadow-?|(chap-|pap-)?secrets?|sasl_passwd"
@@ -154,6 +155,7 @@ _NOTE_ON_CHANGES = re.compile(r"(^|/)(releasenotes/notes|changelogs/fragments)/[
 # What is before such a suffix tells what the file holds: a file without it is made of this one.
 _OF_TEMPLATES = words(".in .dist .example .sample .template .tpl .tftpl")
 
+# The name of the interpreter, behind its directory or behind `env` with options and variables.
 _SHEBANG = re.compile(rb"#!\s*(?:\S*/env\s+(?:-\S+\s+)*(?:\w+=\S*\s+)*)?(?:\S*/)?([a-zA-Z]+)")
 # What interpreters, modes of editors and people call a language that has another name here.
 _ALIASES = kinds(
@@ -180,6 +182,7 @@ _SHELL_BLOCK = re.compile(
     rb"^[ \t]*(?:fi|esac|done)\b(?!:)|^[ \t]*(?:function[ \t]+)?[\w-]+[ \t]*\(\)[ \t]*[{(]?[ \t]*(?:#.*)?$",
     re.MULTILINE,
 )
+# Lines that a shell's script has, though others may: heads and ends of blocks, commands, assignments.
 _SHELL_LINE = re.compile(
     rb"^[ \t]*(?:(?:if|elif|while|until|for)\b.*;[ \t]*(?:then|do)[ \t]*$|case\b.*\bin[ \t]*$|(?:then|do|else)[ \t]*$"
     rb"|(?:local|export|readonly|declare|shift|return|echo|printf|set|unset|source|\.)\b|\w+=[\"'$`\w]|\[\[?[ \t]"

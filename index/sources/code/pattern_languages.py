@@ -195,6 +195,7 @@ PROLOG = PatternLanguage(
 
 # The name of what is defined, after metadata.
 _SYMBOL = r"(?:\^[^\s()\[\]{}]++\s++)*+(?P<name>[^\s()\[\]{}\"';`,]++)"
+# `(head ^metadata name (parameters) "docstring" value`; parameters may hold brackets once.
 _LISP_DOC = re.compile(
     r'\(\S+\s+(?:\^\S+\s+)*[^\s()]+\s+(?:\((?:[^()]|\([^()]*\))*\)\s+)?"((?:[^"\\]|\\[\s\S])*)"\s*[^\s)]'
 )

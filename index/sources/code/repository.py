@@ -68,8 +68,11 @@ _INDEX_STEMS = frozenset({"__init__", "index", "mod", "main", "lib", "init"})
 # A row that says nothing: only punctuation, or the end of something. Longer rows say something.
 MAX_DULL_ROW = 200
 _DULL_ROW = re.compile(
+    # Ends of blocks and beginnings of include guards.
     rb"[\W_]*(?:end|pass|else|fi|done|begin|endif|ifdef \w+|ifndef \w+|define \w+_H_*)?[\W_]*"
+    # Conditions of the preprocessor.
     rb"|#[ \t]*(?:(?:el)?if|else|endif)\b.*"
+    # In C++, `= default` and `= delete`, and classes that are only declared.
     rb"|[^()=]*\([^()]*\)[^()=]*=[ \t]*(?:default|delete);[ \t]*|(?:class|struct|union) \w+;[ \t]*"
 )
 

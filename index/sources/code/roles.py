@@ -6,28 +6,36 @@ import re
 from collections.abc import Mapping
 
 _VENDORED = re.compile(
+    # Directories of code of others, and what bundlers write.
     r"(^|/)(_?vendor(s|ed)?|third[_-]?party|3rd[_-]?party|bower_components|jspm_packages|godeps|_workspace)/"
     r"|(^|/)dist/.*\.[cm]?jsx?$|[.-](bundle|umd)(\.min)?\.[cm]?js$",
     re.IGNORECASE,
 )
 _MINIFIED = re.compile(r"[.-]min\.([cm]?js|css)$", re.IGNORECASE)
+# Protocol Buffers, by the suffixes of their languages, deepcopy of Kubernetes, and names that say it.
 _GENERATED = re.compile(
     r"_pb2(_grpc)?\.pyi?$|\.pb(\.gw)?\.go$|(^|/)zz_generated[^/]*$|[._](g|gen|generated)\.\w+$|_pb\.(js|ts|rb)$"
 )
 _TEST = re.compile(
+    # Directories.
     r"(^|/)(\w*_)?(tests?|specs?|testing|testdata|bench(es|marks?)?|__tests__|__mocks__|__fixtures__|e2e|cypress|\w+Tests?)/"
+    # Files, by the habits of Python, Go and JavaScript, then of the JVM, C#, Swift, Haskell and PHP.
     r"|(^|/)(test_[^/]*|[^/]*_tests?|tests?|conftest)\.py$|_test\.go$|[._-](test|spec)s?\.[cm]?[jt]sx?$"
     r"|(^|/)(Test[A-Z]\w*|\w*(Tests?|TestCase|IT))\.(java|kt|scala|groovy|cs|swift)$|Spec\.(kt|scala|swift|hs)$"
+    # Scripts, Rust, Zig, Dart and others; then formats of tests alone; Perl; C and C++.
     r"|Test(Case)?\.php$|(^|/)(test_[^/]*|[^/]*_(tests?|spec)|tests?)\.(rb|lua|ex|exs|rs|zig|sh|hs|dart|gd)$|\.bats$"
     r"|\.t(\.sol)?$|\.(phpt|feature|robot)$|(^|/)x?t/(.*/)?[^/]*\.(pl|pm|sh)$"
     r"|(^|/)(test[_-][^/]*|[^/]*[_-](test|tests|unittest))\.(c|h|cc|cpp|cxx|hpp|hh)$"
 )
+# Directories of code that shows how other code is used.
 _EXAMPLE = re.compile(
     r"(^|/)(examples?|samples?|demos?|docs_src|tutorials?|cookbook|playgrounds?)/", re.IGNORECASE
 )
+# Types alone, of Python, Ruby and TypeScript.
 _STUB = re.compile(r"\.pyi$|\.rbi$|\.d\.[cm]?ts$")
 _ROLES = {"vendored": _VENDORED, "minified": _MINIFIED, "generated": _GENERATED}
 _LOWER_ROLES = {"test": _TEST, "example": _EXAMPLE, "stub": _STUB}
+# Comments by which generators warn that a file is theirs.
 _GENERATED_HEADER = re.compile(
     rb"^[ \t]*(?:#|//|/\*|\*|<!--|%|\"\"\").{0,200}?(?:code generated .{0,200}do not edit|@generated\b"
     rb"|auto-?generated (?:by|from|file|code|do not)|(?:is|was) (?:auto-?|automatically )generated"

@@ -15,6 +15,7 @@ MAX_LINES = 5_000  # of a block; the rest of a longer one is not worth an entry 
 _LANGUAGES = frozenset(
     "conf dotenv env ini javascript js json json5 jsonc properties toml ts typescript yaml yml".split()
 )
+# `name:` or `name =`, also in quotes, and with `?` where TypeScript says that it may be left out.
 _SETTING = re.compile(
     r"[ \t]*[\"']?(?P<name>[A-Za-z_$][\w.$-]{0,80})[\"']?\??[ \t]*(?::|=(?!=))(?=\s|[\"'\[{\d]|$)"
 )

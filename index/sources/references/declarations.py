@@ -17,6 +17,7 @@ from typing import Any
 from markdown_it import MarkdownIt
 
 from purlin.index.errors import InvalidInput
+from purlin.index.sources.encodings import NOT_TEXT
 from purlin.index.sources.references.markdown import MAX_INLINE
 from purlin.index.sources.references.page_markup import marked, not_a_module
 
@@ -28,8 +29,6 @@ MAX_VALUES, MAX_VALUE_CHARS = 100, 1_000  # of an enumeration
 
 ENTRY_END = "</dd></dl>"
 
-# What escapes may write that is no character: a zero, and half of a surrogate pair.
-_NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 # Tags stay text: most are types such as `List<String>`.
 _COMMONMARK = MarkdownIt("commonmark", {"html": False, "maxNesting": MAX_INLINE}).enable("table")
 _IS_MARKED = re.compile(r"[\n`*_#\[&\\~<!]|^\s*(?:[-+>]|\d+[.)]) ")
@@ -157,7 +156,8 @@ def joined(parts: Iterable[str]) -> str:
                 f"its page is longer than {MAX_CHARS:,} characters, with what is repeated for each"
                 " reference; split it"
             )
-    return _NOT_TEXT.sub("\ufffd", "".join(page))
+    # What escapes may write that is no character.
+    return NOT_TEXT.sub("\ufffd", "".join(page))
 
 
 def heading(title: str) -> str:

@@ -14,6 +14,7 @@ MAX_FRONT_MATTER = 20_000  # characters
 MAX_OPEN_NOTES = 32
 MAX_ATTRIBUTES = 200  # characters
 
+# YAML between lines of `---`, or TOML between lines of `+++`, at the very beginning.
 _FRONT_MATTER = re.compile(
     rf"\A(-{{3}}|\+{{3}})\r?\n(.{{0,{MAX_FRONT_MATTER}}}?)\n\1[ \t]*(?:\r?\n|\Z)", re.DOTALL
 )

@@ -14,8 +14,10 @@ from purlin.index.sources.references import declarations
 from purlin.index.sources.references.declarations import MAX_VALUE_CHARS, Declaration
 
 _TOKEN = re.compile(
+    # Descriptions, and texts that are values; a last one may lack its end.
     r'"""(?P<block>(?:\\"""|(?!""").)*)(?:"""|\Z)'
     r'|"(?P<text>(?:[^"\\\n]|\\.)*)"?'
+    # Names, numbers and keywords; then marks. Comments, which have no group, are passed over.
     r"|(?P<word>\w+)|(?P<mark>[!&()\[\]{}:=|@])|#[^\n]*",
     re.DOTALL,
 )

@@ -15,6 +15,7 @@ from purlin.index.sources.references.declarations import MAX_DEPTH, MAX_VALUE_CH
 
 _TOKEN = re.compile(
     r"(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))"
+    # Texts in either quotes, which may lack their ends; names and numbers; marks.
     r"|\"(?:[^\"\\\n]|\\.)*\"?|'(?:[^'\\\n]|\\.)*'?"
     r"|-?[\w.]+|[{}()<>\[\],;=:]",
     re.DOTALL,

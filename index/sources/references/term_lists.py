@@ -29,6 +29,7 @@ _TELLS_TYPE = re.compile(r"[}>]|\bdefaults?\b", re.IGNORECASE)
 # A bold word that is no name begins with a capital: "**Fast**: weaves in no time".
 _BOLD_NAME = re.compile(r"[a-z_$][\w.$-]*")
 _OPTION = re.compile(r"(?<![^\s,/|])-{1,2}[\w?][\w-]*")
+# A value rather than the name of a setting.
 _LITERAL = re.compile(r"[\"'\d]|-\d|(?:true|false|null|nil|none|undefined)\Z", re.IGNORECASE)
 _CALLED = re.compile(r"[^\s(=]+(?=[(=])")
 _EMPHASIS = ("strong_open", "strong_close", "em_open", "em_close")

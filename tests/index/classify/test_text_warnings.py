@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from purlin.index.classify.labels import labels_in_english
 from purlin.index.classify.text_warnings import language_warnings, text_warnings
-from purlin.index.classify.zero_shot import Classifier, labels_in_english
+from purlin.index.classify.zero_shot import Classifier
 from purlin.index.encoder import encoder_directory, in_english, load_encoder, translating
 from purlin.index.encoder.transformer import Encoder
 

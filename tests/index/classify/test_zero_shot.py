@@ -11,17 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from purlin.index.classify.zero_shot import (
-    DEFAULT_TEMPLATES,
-    RANKED,
-    Classifier,
-    LabelSet,
-    fitting_score,
-    independent_scores,
-    label_name,
-    prompts,
-    shared_scores,
-)
+from purlin.index.classify.labels import DEFAULT_TEMPLATES, LabelSet, label_name, prompts
+from purlin.index.classify.scores import RANKED, fitting_score, independent_scores, shared_scores
+from purlin.index.classify.zero_shot import Classifier
 from purlin.index.errors import InvalidInput
 from tests.support.hash_encoder import HashEncoder
 

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
-from purlin.index.classify.zero_shot import shared_scores
+from purlin.index.classify.scores import shared_scores
 from purlin.training.pesco import serving
 from purlin.training.pesco.round_state import ROUND_STATE, RoundState
 from purlin.training.pesco.serving import cross_fitted_scores, distill_head, fit_temperature
 from purlin.training.pesco.teacher import class_offsets
-from purlin.training.pesco.views import linear_head, softmax
+from purlin.training.pesco.views import linear_head
 from tests.support.blobs import blobs
 from tests.training.pesco.topics import quiet, recipe_of, training_of
 
@@ -70,8 +71,8 @@ def test_head_is_not_as_sure_as_it_agrees_with_its_teacher(accuracy: float) -> N
     # What is expected is the label's share, and the rest shared by the others.
     targets = np.full(scores.shape, (1 - accuracy) / 3)
     targets[np.arange(len(right)), right] = accuracy
-    best = softmax(scores / fit_temperature(scores, targets)).max(1)
-    certain = softmax(scores / fit_temperature(scores, np.eye(4)[right])).max(1)
+    best = softmax(scores / fit_temperature(scores, targets), axis=1).max(1)
+    certain = softmax(scores / fit_temperature(scores, np.eye(4)[right]), axis=1).max(1)
 
     assert best.mean() == pytest.approx(accuracy, abs=0.03)
     assert certain.mean() > 0.95

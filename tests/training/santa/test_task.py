@@ -13,6 +13,7 @@ import pytest
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
+from scipy.special import softmax
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
@@ -252,11 +253,6 @@ def teacher_base(bert: Path, tmp_path: Path) -> Path:
 
     teacher.save(directory)
     return directory
-
-
-def softmax(scores: list[float]) -> list[float]:
-    exponentials = [math.exp(score) for score in scores]
-    return [each / sum(exponentials) for each in exponentials]
 
 
 @pytest.mark.parametrize("exported", [False, True])

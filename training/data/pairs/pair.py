@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Kind, Skipped, Splitter
+from purlin.index.sources.encodings import NOT_TEXT
 from purlin.training.config import check_ranges, ranged
 from purlin.training.data.questions.sources import check_options
 from purlin.training.data.templates.rules import RulesChoice
@@ -44,8 +45,6 @@ MIN_WORDS, MIN_CHARS = 3, 12
 
 # Formats whose queries were typed by people, so short ones are kept.
 SEARCH_FORMATS = frozenset({"cosqa", "esci", "beir", "linked", "questions", "searches"})
-
-_NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +235,7 @@ def _is_short(query: str) -> bool:
 
 def strip_text(text: str) -> str:
     """Return the text without NUL, surrogates and surrounding white space."""
-    return _NOT_TEXT.sub("", text).strip()
+    return NOT_TEXT.sub("", text).strip()
 
 
 def fold(text: str) -> str:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import random
 
+from purlin.index.classify.labels import prompts
 from purlin.index.classify.texts import read_texts
-from purlin.index.classify.zero_shot import prompts
 from purlin.index.evaluation.ranking import read_list
 from purlin.training.data.pairs.pair import Draft, Drafts, Pair, PairSource
 

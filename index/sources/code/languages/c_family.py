@@ -214,11 +214,13 @@ def _is_c_body(kind: str, after: ts.Node) -> bool:
 
 # Macros between `class` and its name, as for export, and after the parameters of a function.
 _MACRO = rb"[A-Z][A-Z0-9_]+(?:[ \t]*+\((?:[^(){};]|\([^(){};]*+\))*+\))?+"
+# A base class or the body tells a class from a variable of its type.
 _HEAD_MACROS = re.compile(
     rb"\b(?P<kept>class|struct|union)(?P<macros>(?:\s++%(macro)b)+)"
     rb"(?=\s++[A-Za-z_][\w:]*+(?:\s*+<[^{};()<>]*+>)?+(?:\s++final\b)?+\s*+(?::[^:]|\{))"
     % {b"macro": _MACRO}
 )
+# The body, or the first member that a constructor initializes, tells a function from its declaration.
 _TAIL_MACROS = re.compile(
     rb"(?P<kept>\)(?:\s|const\b|noexcept\b|override\b|final\b)*+)(?P<macros>%(macro)b(?:\s++%(macro)b)*+)"
     rb"(?=\s*+(?:\{|:\s*+\w++\s*+[({]))" % {b"macro": _MACRO}
@@ -297,6 +299,7 @@ _OBJECTIVE_C_TYPES = kinds(
     class_="class_interface class_implementation", protocol="protocol_declaration"
 )
 
+# `typedef NS_ENUM(type, Name)`, which defines an enumeration.
 _ENUM_MACRO = re.compile(
     rb"\btypedef\s+NS_(?:CLOSED_)?(?:ENUM|OPTIONS|ERROR_ENUM)\s*\(\s*\w+\s*,\s*(\w+)\s*\)"
 )

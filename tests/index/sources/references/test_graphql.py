@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
-from purlin.index.errors import InvalidInput
 from purlin.index.sources.references import graphql, manual
 from tests.support.files import write_tree
-from tests.support.references import by_id, only_skipped
+from tests.support.references import by_id, only_skipped, read_in_linear_time, tokens_in_any_order
 
 MILL = '''# Of the mill.
 schema { query: Query }
@@ -101,36 +98,16 @@ def test_queries_are_no_schema(tmp_path: Path) -> None:
 )
 def test_hostile_schemas_take_linear_time(part: str) -> None:
     text = "type T { a: Int }\n" + part * (400_000 // len(part))
-    started = time.process_time()
-    try:
-        graphql.html(text)
-    except InvalidInput as error:
-        assert "20,000 entries" in error.message  # noqa: PT017
-    assert time.process_time() - started < 10
+    read_in_linear_time(graphql.html, text)
 
 
-TOKENS = [
-    "type ",
-    "enum ",
-    "A ",
-    "b",
-    "{",
-    "}",
-    "(",
-    ")",
-    ":",
-    "=",
-    "@",
-    '"',
-    '"""',
-    "\\",
-    "\n",
-    "[",
-    "|",
-]
+TOKENS = (
+    *("type ", "enum ", "A ", "b", "{", "}", "(", ")"),
+    *(":", "=", "@", '"', '"""', "\\", "\n", "[", "|"),
+)
 
 
-@given(st.lists(st.sampled_from(TOKENS) | st.text(max_size=3), max_size=40).map("".join))
+@given(tokens_in_any_order(TOKENS))
 def test_no_text_breaks_the_reader(text: str) -> None:
     html = graphql.html("type T { own: Int }\n" + text)
     assert 'id="T.own"' in html

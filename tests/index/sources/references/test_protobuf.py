@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
-from purlin.index.errors import InvalidInput
 from purlin.index.sources.references import manual, protobuf
 from tests.support.files import write_tree
-from tests.support.references import by_id, only_skipped
+from tests.support.references import by_id, only_skipped, read_in_linear_time, tokens_in_any_order
 
 YARD = """// Copyright.
 
@@ -128,35 +125,16 @@ def test_other_files_are_no_protocol_buffers(tmp_path: Path) -> None:
 )
 def test_hostile_files_take_linear_time(part: str) -> None:
     text = "message T { int32 a = 1; }\nmessage U {" + part * (400_000 // len(part))
-    started = time.process_time()
-    try:
-        protobuf.html(text)
-    except InvalidInput as error:
-        assert "20,000 entries" in error.message  # noqa: PT017
-    assert time.process_time() - started < 10
+    read_in_linear_time(protobuf.html, text)
 
 
-TOKENS = [
-    "message ",
-    "enum ",
-    "rpc ",
-    "A ",
-    "{",
-    "}",
-    "=",
-    "1",
-    ";",
-    "[",
-    "]",
-    "//",
-    "/*",
-    "*/",
-    "\n",
-    '"',
-]
+TOKENS = (
+    *("message ", "enum ", "rpc ", "A ", "{", "}", "=", "1"),
+    *(";", "[", "]", "//", "/*", "*/", "\n", '"'),
+)
 
 
-@given(st.lists(st.sampled_from(TOKENS) | st.text(max_size=3), max_size=40).map("".join))
+@given(tokens_in_any_order(TOKENS))
 def test_no_text_breaks_the_reader(text: str) -> None:
     html = protobuf.html("message T { int32 own = 1; }\n" + text)
     assert 'id="T.own"' in html
