@@ -87,28 +87,19 @@ def answer_question(
     passages = passages_to_read(ranked, priors, depth)
     reading_started = time.monotonic()
     logits = reader.read(read_as, passages, deadline=started + seconds)
-    word_weights, prior_weight = (
-        corpus.weights(question, english_words),
-        reader.settings.prior_weight,
-    )
+    settings = reader.settings
+    word_weights = corpus.weights(question, english_words)
     reading = rank_answers(
-        parsed, passages, logits, prior_weight=prior_weight, word_weights=word_weights, k=k
+        parsed, passages, logits, prior_weight=settings.prior_weight, word_weights=word_weights, k=k
     )
 
-    # Estimate whether there is an answer at all, from the document of the best one or the first passage.
-    best = reading.answers[0].passage if reading.answers else 0
-    features = calibration_features(
-        [passage.hit for passage in ranked],
-        ranked[best].document if ranked else None,
-        word_weights,
-        reading.answerable,
-        [passage.prior for passage in passages],
-    )
+    # Estimate whether there is an answer at all.
+    features = _features(ranked, reading, passages, word_weights)
 
     all_words = f"{question} {english_words}".strip()
     return AskResult(
         answers=tuple(_answer(answer, ranked[answer.passage]) for answer in reading.answers),
-        answerable=calibrated_probability(features, reader.settings.calibration),
+        answerable=calibrated_probability(features, settings.calibration),
         answer_type=parsed.answer_type.name,
         hits=corpus.highlighted(all_words, _reordered_hits(ranked, reading, max_hits)),
         read_count=reading.read_count,
@@ -179,6 +170,23 @@ def passages_to_read(
         for each, prior in zip(ranked[:depth], priors, strict=False)
         if prior >= -MAX_BEHIND
     ]
+
+
+def _features(
+    ranked: Sequence[Retrieved],
+    reading: ReadingResult,
+    passages: Sequence[ReadingPassage],
+    word_weights: Mapping[str, float],
+) -> tuple[float, ...]:
+    """Return what tells whether there is an answer, from the document of the best one or the first passage."""
+    best = reading.answers[0].passage if reading.answers else 0
+    return calibration_features(
+        [passage.hit for passage in ranked],
+        ranked[best].document if ranked else None,
+        word_weights,
+        reading.answerable,
+        [passage.prior for passage in passages],
+    )
 
 
 def _reordered_hits(

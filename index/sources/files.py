@@ -45,9 +45,10 @@ def walk(root: Path, hidden: Collection[str] = ()) -> Iterator[str | Skipped]:
     installed packages and symbolic links. A directory or .gitignore that cannot be read is a `Skipped`, and
     so is all that follows `MAX_ENTRIES` files and directories.
     """
-    outer = list(_outer_ignores(root))
+    resolved, repository = _repository_of(root)
+    outer = list(_outer_ignores(resolved, repository))
     yield from _skipped(outer)
-    tracked = _tracked(root)
+    tracked = _tracked(resolved, repository)
 
     # Directories on the stack end in a slash; files are there so that all come out in order. None of
     # what is below an ignored one is read unless it is tracked.
@@ -144,26 +145,21 @@ def _repository_of(root: Path) -> tuple[Path, Path | None]:
     return resolved, next((path for path in above if exists(path / ".git")), None)
 
 
-def _tracked(root: Path) -> Tracked:
-    """What the repository around `root` tracks below it."""
-    resolved, repository = _repository_of(root)
-    if repository is None:
-        return Tracked(None, "")
-    return Tracked(
-        repository, "".join(f"{part}/" for part in resolved.relative_to(repository).parts)
-    )
+def _tracked(root: Path, repository: Path | None) -> Tracked:
+    """What the repository around `root`, which is resolved, tracks below it."""
+    inner = root.relative_to(repository).parts if repository else ()
+    return Tracked(repository, "".join(f"{part}/" for part in inner))
 
 
-def _outer_ignores(root: Path) -> Iterator[Ignore | Skipped]:
+def _outer_ignores(root: Path, repository: Path | None) -> Iterator[Ignore | Skipped]:
     """What the repository around `root` excludes: its own list, then the .gitignore files above.
 
-    A file that excludes `root` itself is not applied: somebody asked for that directory.
+    `root` is resolved. A file that excludes `root` itself is not applied: somebody asked for that directory.
     """
-    resolved, repository = _repository_of(root)
     if repository is None:
         return
 
-    above = [resolved, *resolved.parents]
+    above = [root, *root.parents]
     outer_directories = reversed(above[1 : above.index(repository) + 1])
     sources = [(repository, repository / ".git" / "info" / "exclude")]
     sources += [(path, path / ".gitignore") for path in outer_directories]
@@ -171,9 +167,9 @@ def _outer_ignores(root: Path) -> Iterator[Ignore | Skipped]:
     for directory, file in sources:
         if not exists(file):
             continue
-        parts = resolved.relative_to(directory).parts
+        parts = root.relative_to(directory).parts
         outside = "".join(f"{part}/" for part in parts)
-        for item in _read_ignore(file, os.path.relpath(file, resolved), ""):
+        for item in _read_ignore(file, os.path.relpath(file, root), ""):
             if isinstance(item, Skipped):
                 yield item
             elif not item.excludes_any(parts):

@@ -92,16 +92,15 @@ def _names(content: bytes, version: int, count: int, hash_bytes: int) -> Iterato
         flags_at = position + _STATUS_BYTES + hash_bytes
         flags = content[flags_at] << 8 | content[flags_at + 1]
         start = flags_at + _FLAGS_BYTES * (2 if flags & _EXTENDED else 1)
+        shared = 0
         if version == 4:
-            kept, start = _number(content, start)
-            if kept > len(name):
+            dropped, start = _number(content, start)
+            if dropped > len(name):
                 raise ValueError("a name that goes on from a longer one than there is")
-            kept = len(name) - kept
-        else:
-            kept = 0
+            shared = len(name) - dropped
 
         end = content.index(b"\0", start)
-        name = name[:kept] + content[start:end]
+        name = name[:shared] + content[start:end]
         # The length that the flags have tells hashes of other sizes apart.
         if len(name) < 0xFFF and len(name) != flags & 0xFFF:
             raise ValueError("a name of another length")

@@ -69,7 +69,8 @@ _MAX_HEAD = 500
 # Words of names that say that others are derived from it.
 _GENERIC = frozenset(["abstract", "base", "default", "generic", "i", "interface", "standard"])
 _OF_ANY_KIND = frozenset(tokens("type kind implementation class"))
-_IDENTIFIER = re.compile(r"[^\W\d]\w*(?!\w*(?:::|\.|\\))")
+# Possessive, so that a long name before a dot is not tried again at each of its lengths.
+_IDENTIFIER = re.compile(r"[^\W\d]\w*+(?!::|\.|\\)")
 _NAME = re.compile(r"[^\W\d]\w*")
 _TYPES = ["class", "interface", "record", "struct", "trait", "type", "enum", "protocol", "object"]
 _ABSTRACT = frozenset(["interface", "protocol", "trait"])
